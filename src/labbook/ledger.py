@@ -175,8 +175,8 @@ class Ledger:
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         data = self.to_json()
-        recorded = recorded_study(self.slug)
-        return {MIME: data, "text/html": to_html(data, recorded), "text/plain": to_text(data)}
+        table = to_html(data, recorded(self.slug, "study"))
+        return {MIME: data, "text/html": table, "text/plain": to_text(data)}
 
 
 def _finite(value: float | None) -> float | None:
@@ -186,11 +186,11 @@ def _finite(value: float | None) -> float | None:
     return float(f"{value:.4g}")
 
 
-def recorded_study(slug: str) -> dict | None:
-    """The committed ledger of the chapter's `study` run, where there is one."""
+def recorded(slug: str, scale: str) -> dict | None:
+    """The committed ledger of the chapter's run at that scale, where there is one."""
     from labbook import chapters
 
-    file = chapters.root() / "book" / "data" / slug / "study.json"
+    file = chapters.root() / "book" / "data" / slug / f"{scale}.json"
     return read(file) if file.is_file() else None
 
 

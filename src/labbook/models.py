@@ -55,6 +55,40 @@ def load_causal_lm(
     return model.to(device).eval(), tokenizer
 
 
+@torch.inference_mode()
+def greedy(
+    model: nn.Module,
+    tokenizer,
+    prompts: list[torch.Tensor],
+    new_tokens: int,
+    repetition_penalty: float = 1.1,
+) -> list[torch.Tensor]:
+    """Greedy answers to prompts ``[1, n_i]`` of token ids, generated in one padded batch.
+
+    Returns
+    -------
+    list of Tensor [1, m_i]
+        Ids up to, and without, the end token; at most `new_tokens`. The small models of the
+        book fall into loops without a repetition penalty.
+    """
+    if not prompts or new_tokens < 1:
+        raise ValueError(f"{len(prompts)} prompts, new_tokens = {new_tokens}; need at least 1")
+    width, end = max(p.shape[1] for p in prompts), tokenizer.eos_token_id
+    pad = nn.functional.pad
+    ids = torch.cat([pad(p, (width - p.shape[1], 0), value=end) for p in prompts])
+    real = torch.cat([pad(torch.ones_like(p), (width - p.shape[1], 0)) for p in prompts])
+    new = model.generate(
+        ids,
+        attention_mask=real,
+        max_new_tokens=new_tokens,
+        do_sample=False,
+        repetition_penalty=repetition_penalty,
+        pad_token_id=end,
+    )[:, width:]
+    stops = pad(new == end, (0, 1), value=True)  # one end after the last token
+    return [row[None, :n] for row, n in zip(new, stops.int().argmax(1).tolist())]
+
+
 class TextEncoder(nn.Module):
     """Sentence embeddings: mean over the last hidden states, then unit length."""
 

@@ -1,4 +1,4 @@
-"""One look for all figures: sizes, colours by method, readable on light and dark pages.
+"""One look for all figures and tables: sizes, colours by method, light and dark pages.
 
 Belongs here: the style, and the colour of every method that more than one figure shows.
 Not here: the drawing of a particular figure.
@@ -77,3 +77,15 @@ def colour(method: str) -> str:
     """Colour of a method; ``"CacheBlend 15 %"`` takes that of ``"CacheBlend"``."""
     fits = [name for name in COLOURS if method.startswith(name)]
     return COLOURS[max(fits, key=len)] if fits else GREY
+
+
+def table(header: list[str], rows: list[list[object]], caption: str = ""):
+    """A Markdown table for the end of a cell; floats get three significant digits."""
+    from IPython.display import Markdown
+
+    def text(value: object) -> str:
+        return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+    lines = [header, ["---"] * len(header), *rows]
+    body = "\n".join("| " + " | ".join(map(text, line)) + " |" for line in lines)
+    return Markdown(f"{body}\n\n{caption}".strip())
