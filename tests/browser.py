@@ -1,7 +1,7 @@
 """A headless Chromium that sees the built site and nothing else.
 
-`open_site` serves a folder on the loopback interface and opens pages with every other
-request cut. `Visit.problems` says what was wrong with a page.
+`launch` starts it; `open_site` serves a folder on the loopback interface and cuts every other
+request. `Visit.open` opens a page, `Visit.inspect` and `Visit.resize` say what is wrong with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from pathlib import Path
 import pytest
 
 ARGUMENTS = [
-    "--headless",
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -27,49 +26,72 @@ ARGUMENTS = [
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]
 NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
-# Waits until the formulas are typeset, then describes what is wrong with the page.
+# Waits until formulas and images are there, then lists what is wrong with the page.
 INSPECT = r"""async () => {
   const wrong = [];
   if (window.MathJax && MathJax.startup) await MathJax.startup.promise;
-  for (const math of document.querySelectorAll("article .math")) {
+  for (const math of document.querySelectorAll(".math")) {
     if (!math.querySelector("mjx-container")) wrong.push("not typeset: " + math.textContent);
   }
   for (const error of document.querySelectorAll("mjx-merror, [data-mjx-error]")) {
     wrong.push("TeX error: " + (error.dataset.mjxError || error.textContent));
   }
   const text = document.body.cloneNode(true);
-  text.querySelectorAll("pre, code, script, style").forEach((node) => node.remove());
-  for (const raw of ["\\(", "\\[", "$$"]) {
-    if (text.textContent.includes(raw)) wrong.push("raw mathematics left: " + raw);
+  text.querySelectorAll("pre, code, script, style, mjx-container").forEach((x) => x.remove());
+  const raw = text.textContent.match(/\\[(\[]|\$\$|\$[^$\n]*[\\^_][^$\n]*\$/);
+  if (raw) wrong.push("raw mathematics: " + raw[0]);
+
+  for (const image of document.images) {
+    if (!image.alt.trim()) wrong.push("no alt text: " + image.src.slice(0, 80));
+    await image.decode().catch(() => wrong.push("broken image: " + image.src.slice(0, 80)));
   }
-  for (const image of document.querySelectorAll("img")) {
-    if (image.complete && image.naturalWidth === 0) wrong.push("broken image: " + image.src);
+
+  const numbers = (colour) => colour.match(/[\d.]+/g).map(Number);
+  const over = (behind, [r, g, b, alpha = 1]) =>
+    behind.map((v, i) => (1 - alpha) * v + alpha * [r, g, b][i]);
+  const background = (node) =>  // the colours behind a node, one over the other
+    node ? over(background(node.parentElement), numbers(getComputedStyle(node).backgroundColor))
+      : [255, 255, 255];
+  const luminance = (colour) => {
+    const [r, g, b] = colour.map((v) => v / 255)
+      .map((v) => (v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4));
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const texts = "article :is(p, td, th, dt, small, figcaption span, .labbook-verdict)";
+  for (const node of document.querySelectorAll(texts)) {
+    if (!node.textContent.trim()) continue;
+    const behind = background(node);
+    const pair = [behind, over(behind, numbers(getComputedStyle(node).color))].map(luminance);
+    const contrast = (Math.max(...pair) + 0.05) / (Math.min(...pair) + 0.05);
+    if (contrast < 4.5) {
+      wrong.push(`contrast ${contrast.toFixed(1)}: ` + node.textContent.slice(0, 60));
+    }
   }
   return wrong;
 }"""
 
-# The page must not scroll sideways, and nothing may be cut off at its right edge.
+# The page must not scroll sideways, and in the article only a box of its own may.
 OVERFLOW = r"""() => {
-  const wrong = [], width = window.innerWidth;
+  const wrong = [], width = document.documentElement.clientWidth;
   const scroll = document.documentElement.scrollWidth;
   if (scroll > width) wrong.push(`page is ${scroll} px wide in a window of ${width} px`);
   const article = document.querySelector("article");
+  const edge = article ? Math.min(width, article.parentElement.getBoundingClientRect().right) : 0;
   for (const node of article ? article.querySelectorAll("*") : []) {
     const box = node.getBoundingClientRect();
-    if (box.width === 0 || box.right <= width + 1) continue;
-    if (node.closest("mjx-assistive-mml, .sd-stretched-link")) continue;
-    let inside = node.parentElement, scrolls = false;
-    for (; inside && inside !== article; inside = inside.parentElement) {
-      if (["auto", "scroll"].includes(getComputedStyle(inside).overflowX)) scrolls = true;
+    if (box.width === 0 || box.right <= edge + 1 || node.closest("mjx-assistive-mml")) continue;
+    let scrolls = false;
+    for (let outer = node; outer !== article; outer = outer.parentElement) {
+      if (["auto", "scroll"].includes(getComputedStyle(outer).overflowX)) scrolls = true;
     }
-    const own = ["auto", "scroll"].includes(getComputedStyle(node).overflowX);
-    if (!scrolls && !own) {
-      wrong.push(`<${node.tagName.toLowerCase()} class="${node.className}"> ends at ${box.right}`);
-      break;
-    }
+    if (scrolls) continue;
+    const what = `<${node.tagName.toLowerCase()}> ${node.textContent.trim().slice(0, 40)}`;
+    wrong.push(`ends at ${box.right} px, the column at ${edge} px: ${what}`);
+    break;
   }
   return wrong;
 }"""
@@ -103,16 +125,39 @@ def serve(folder: Path) -> Iterator[str]:
 
 @dataclass
 class Visit:
-    """Pages of one site in one browser, and everything that went wrong on them."""
+    """The open page of a site, and what went wrong while it was loaded."""
 
     address: str
-    page: object
+    browser: object
+    page: object = None
     problems: list[str] = field(default_factory=list)
 
     def open(self, path: str) -> None:
-        """Open a page of the site and forget what was wrong with the one before."""
-        self.problems.clear()
-        self.page.goto(f"{self.address}/{path}", wait_until="load")
+        """Open a page of the site in a fresh profile, in place of the one before."""
+        self.close()
+        self.problems = []
+        add = self.problems.append
+        size = {"width": 1280, "height": 900}
+        context = self.browser.new_context(service_workers="block", viewport=size)
+        context.route("**/*", functools.partial(self._filter, add))
+        self.page = context.new_page()
+        self.page.on("console", lambda m: add(f"console: {m.text}") if m.type == "error" else None)
+        self.page.on("pageerror", lambda error: add(f"script error: {error}"))
+        self.page.on("response", lambda r: add(f"{r.status}: {r.url}") if r.status >= 400 else None)
+        self.page.goto(f"{self.address}/{path}", wait_until="networkidle")
+
+    def _filter(self, add, route) -> None:
+        if route.request.url.startswith((self.address + "/", "data:", "blob:")):
+            route.continue_()
+        else:
+            add(f"asks for {route.request.url}")
+            route.abort()
+
+    def close(self) -> None:
+        """Close the open page."""
+        if self.page:
+            self.page.context.close()
+            self.page = None
 
     def inspect(self) -> list[str]:
         """What is wrong with the open page, apart from its width."""
@@ -126,31 +171,25 @@ class Visit:
 
 
 @contextlib.contextmanager
-def open_site(folder: Path) -> Iterator[Visit]:
-    """A browser on the site in `folder`; requests to any other server are cut and counted."""
+def launch() -> Iterator[object]:
+    """A headless Chromium with an empty profile."""
     chromium = executable()
     from playwright.sync_api import sync_playwright
 
-    with serve(folder) as address, sync_playwright() as playwright:
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium, args=ARGUMENTS)
-        page = browser.new_page()
-        visit = Visit(address, page)
-        add = visit.problems.append
+        try:
+            yield browser
+        finally:
+            browser.close()
 
-        def filter_request(route) -> None:
-            url = route.request.url
-            if url.startswith((address + "/", "data:", "blob:")):
-                route.continue_()
-            else:
-                add(f"asks for {url}")
-                route.abort()
 
-        page.route("**/*", filter_request)
-        page.on("console", lambda m: add(f"console: {m.text}") if m.type == "error" else None)
-        page.on("pageerror", lambda error: add(f"script error: {error}"))
-        page.on("requestfailed", lambda request: add(f"failed: {request.url}"))
-        page.on("response", lambda r: add(f"{r.status}: {r.url}") if r.status >= 400 else None)
+@contextlib.contextmanager
+def open_site(folder: Path, browser: object) -> Iterator[Visit]:
+    """The site in `folder`; requests to any other server are cut and counted."""
+    with serve(folder) as address:
+        visit = Visit(address, browser)
         try:
             yield visit
         finally:
-            browser.close()
+            visit.close()

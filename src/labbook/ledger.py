@@ -222,35 +222,29 @@ def shown(value: float | None, interval: list | None = None) -> str:
     return text
 
 
+def css_class(verdict: str) -> str:
+    """Classes by which the site's style sheet colours a verdict."""
+    return "labbook-verdict labbook-" + verdict.replace(" ", "-")
+
+
 def to_html(data: dict, study: dict | None = None) -> str:
-    """The ledger as a table; with the recorded `study` run as a second column."""
-    second = {c["id"]: c for c in (study or {}).get("claims", [])}
-    heads = ["claim", "paper", f"this run ({data['scale'] or 'no scale'})", "criterion", "verdict"]
+    """The ledger as a table; with the recorded `study` run as a last column."""
+    heads = ["claim", "paper", "criterion", f"this run ({data['scale'] or 'no scale'})"]
     if study:
-        heads.insert(3, "study (recorded)")
+        heads.append("study (recorded)")
+    second = {c["id"]: c for c in (study or {}).get("claims", [])}
     rows = []
     for claim in data["claims"]:
-        text = (
-            f"<b>{html.escape(claim['id'])}</b> {html.escape(claim['statement'])}<br>"
-            f"<small>{html.escape(claim['source'])}. {html.escape(claim['reason'] or '')}</small>"
-        )
         cells = [
-            text,
+            f"<b>{html.escape(claim['id'])}</b> {html.escape(claim['statement'])}<br>"
+            f"<small>{html.escape(claim['source'])}. {html.escape(claim['reason'] or '')}<br>"
+            f"Result: {html.escape(claim['unit'])}.</small>",
             html.escape(str(claim["paper"])),
-            html.escape(shown(claim["ours"], claim["interval"]))
-            + f"<br><small>{html.escape(claim['unit'])}</small>",
             html.escape(claim["criterion"]),
-            f"<b>{html.escape(claim['verdict'])}</b>",
+            _outcome(claim),
         ]
         if study:
-            other = second.get(claim["id"])
-            cells.insert(
-                3,
-                "–"
-                if other is None
-                else html.escape(shown(other["ours"], other["interval"]))
-                + f"<br><small>{html.escape(other['verdict'])}</small>",
-            )
+            cells.append(_outcome(second[claim["id"]]) if claim["id"] in second else "–")
         rows.append("<tr>" + "".join(f"<td>{c}</td>" for c in cells) + "</tr>")
     head = "".join(f"<th>{html.escape(h)}</th>" for h in heads)
     body = "".join(rows)
@@ -258,6 +252,12 @@ def to_html(data: dict, study: dict | None = None) -> str:
         '<div class="labbook-ledger"><table><thead><tr>'
         f"{head}</tr></thead><tbody>{body}</tbody></table></div>"
     )
+
+
+def _outcome(claim: dict) -> str:
+    """A result and its verdict, one below the other."""
+    value = html.escape(shown(claim["ours"], claim["interval"]))
+    return f'{value}<br><b class="{css_class(claim["verdict"])}">{claim["verdict"]}</b>'
 
 
 def to_text(data: dict) -> str:

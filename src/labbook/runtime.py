@@ -171,20 +171,30 @@ def check_parameters(
                 f"{', '.join(annotations)}"
             )
     for name, annotation in annotations.items():
-        value = namespace[name]
-        if annotation is float and type(value) is int:
-            value = namespace[name] = float(value)
-        if not _fits(value, annotation):
-            hint = ""
-            if annotation is float and isinstance(value, str):
-                hint = "; in YAML write 1.0e-4, since 1e-4 is a string"
-            shown = getattr(annotation, "__name__", str(annotation))
-            if typing.get_args(annotation):
-                shown = str(annotation)
-            raise BookError(
-                f"parameter {name} = {value!r} is {type(value).__name__}, expected {shown}{hint}"
-            )
+        namespace[name] = check_value(name, namespace[name], annotation)
     return {name: namespace[name] for name in annotations}
+
+
+def check_value(name: str, value: object, annotation: object) -> object:
+    """A parameter's value, an int as a float where that is asked for; stop where it misfits.
+
+    The annotation may be its source text, as `labbook.chapters.parameters` gives it.
+    """
+    if isinstance(annotation, str):
+        annotation = eval(annotation, dict(vars(typing)))
+    if annotation is float and type(value) is int:
+        return float(value)
+    if not _fits(value, annotation):
+        hint = ""
+        if annotation is float and isinstance(value, str):
+            hint = "; in YAML write 1.0e-4, since 1e-4 is a string"
+        shown = getattr(annotation, "__name__", str(annotation))
+        if typing.get_args(annotation):
+            shown = str(annotation)
+        raise BookError(
+            f"parameter {name} = {value!r} is {type(value).__name__}, expected {shown}{hint}"
+        )
+    return value
 
 
 def _fits(value: object, annotation: object) -> bool:

@@ -126,9 +126,9 @@ def verdicts(data: dict | None) -> nodes.paragraph:
     found = nodes.paragraph()
     for verdict in ledger.VERDICTS:
         if counts[verdict]:
-            name = "labbook-" + verdict.replace(" ", "-")
             label = f"{counts[verdict]} {verdict}"
-            found += [nodes.inline("", label, classes=["labbook-verdict", name]), nodes.Text(" ")]
+            classes = ledger.css_class(verdict).split()
+            found += [nodes.inline("", label, classes=classes), nodes.Text(" ")]
     return found if counts else nodes.paragraph("", "–")
 
 
@@ -157,13 +157,12 @@ class AssetTable(SphinxDirective):
 
 
 class ChapterParameters(BookDirective):
-    """The parameters cell as a table, of the chapter named or of the page it stands on."""
+    """The parameters cell of the chapter named, as a table."""
 
-    optional_arguments = 1
+    required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        slug = self.arguments[0] if self.arguments else Path(self.env.docname).name
-        chapter = chapters.find(slug)
+        chapter = chapters.find(self.arguments[0])
         self.env.note_dependency(str(chapter.path))
         known = chapters.parameters(chapters.read_notebook(chapter.path))
         rows = [
@@ -211,9 +210,15 @@ def name_report_link(app: Sphinx, pagename: str, template: str, context: dict, d
                 button["text"] = button["tooltip"] = REPORT
 
 
+def style(config: Config) -> str:
+    """The style sheets; as a setting, so that pages are written again when one changes."""
+    return "".join(f.read_text() for f in sorted((chapters.root() / "book/_static").glob("*.css")))
+
+
 def setup(app: Sphinx) -> dict:
     """Register the directives and the setting."""
     app.add_config_value("labbook_repository", "", "html", [str])
+    app.add_config_value("labbook_style", style, "html", [str])
     app.add_directive("chapter-cards", ChapterCards)
     app.add_directive("ledger-matrix", LedgerMatrix)
     app.add_directive("asset-table", AssetTable)
