@@ -60,6 +60,8 @@ class ChapterCards(BookDirective):
     """A card for each chapter: its first figure, its title, what it promises."""
 
     def run(self) -> list[nodes.Node]:
+        if not self.listed():
+            return [nodes.paragraph("", "There is no chapter yet.")]
         lines = ["::::::{grid} 1 2 2 2", ":gutter: 3", ""]
         for chapter in self.listed():
             notebook = chapters.read_notebook(chapter.path)
